@@ -34,8 +34,6 @@ use crate::seals::{self, Seals};
 pub const WRITER: u16 = 0;
 /// Role of a port's or inbox's owners.
 const OWNERS: u16 = 1;
-/// Numbers from here on are inboxes', below are files': both have handles.
-const INBOXES: u64 = 1 << 62;
 /// The end of a connection that is offered; who connected has the other one.
 const OFFERED: u16 = 1;
 /// Ports watched at a time: atoms of one predicate.
@@ -239,7 +237,7 @@ impl Sockets {
         attach(port, WRITER, DomainId::NONE)?;
         let owner = owner_of(caller, who, caller.0.into());
         self.count += 1;
-        let number = INBOXES | self.count;
+        let number = unix::handles::inbox(self.count);
         self.named.push(Named { node, name, kind, port, owner, number, seen: None });
         Ok([0; 4])
     }

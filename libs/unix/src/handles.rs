@@ -17,7 +17,10 @@
 //! takes tells others nothing of the handles that a client has.
 
 use crate::protocol::OF_IMAGE;
-use crate::tree::{Id, ROOT};
+use crate::tree::{self, Id, ROOT};
+
+/// Numbers of inboxes begin here. A seal is over a number alone: no file may have an inbox's.
+const INBOXES: u64 = 1 << 63;
 
 /// Rounds of Speck64/128.
 const ROUNDS: usize = 27;
@@ -27,6 +30,8 @@ const END: u64 = OF_IMAGE;
 const CLIENTS: usize = 128;
 /// Handles remembered of each.
 const RECENT: usize = 4;
+
+const _: () = assert!(tree::END <= INBOXES && INBOXES < END);
 
 /// The key, if the machine has entropy; else handles are the numbers.
 #[derive(Debug)]
@@ -73,6 +78,11 @@ fn schedule(key: [u64; 2]) -> [u32; ROUNDS] {
         own = own.rotate_left(3) ^ next[at];
     }
     keys
+}
+
+/// The number of the inbox that is the `count`th of all that there have been.
+pub fn inbox(count: u64) -> u64 {
+    INBOXES | count
 }
 
 fn is_one(word: u64) -> bool {

@@ -58,6 +58,8 @@ const INDEX_BITS: u32 = 24;
 const LIFE_BITS: u32 = 12;
 /// Bits above those that are the generation; the highest bit stays clear.
 const GENERATION_BITS: u32 = 27;
+/// All ids are below.
+pub const END: Id = 1 << (INDEX_BITS + LIFE_BITS + GENERATION_BITS);
 /// Lives that can be told apart.
 pub const LIVES: u64 = 1 << LIFE_BITS;
 /// Inodes at most.

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::dirents::{Packer, parse};
+use crate::handles::inbox;
+use crate::protocol::OF_IMAGE;
 
 const SUPER: Credentials = Credentials::of(0, 0);
 const ANN: Credentials = Credentials::of(1000, 1000);
@@ -83,6 +85,29 @@ fn files_of_an_earlier_life_are_told() {
     settle(next);
     assert_eq!(next.read(new, 0, &mut [0]), Err(Errno::ESTALE));
     assert_eq!(next.walk(ROOT, b"", &SUPER).unwrap().node, ROOT);
+}
+
+/// A seal for an inbox opens no file: no file has its number, whichever its place and its life, and
+/// however many have had its place.
+#[test]
+fn no_file_has_an_inboxs_number() {
+    let limits = Limits { pages: 64, inodes: 40 };
+    let mut tree = Tree::new(limits, 100, LIVES - 1, Others::NONE).unwrap();
+    let place = Tree::index(file(&mut tree, ROOT, b"f"));
+    let end = |tree: &mut Tree| {
+        tree.unlink(ROOT, b"f", &SUPER).unwrap();
+        settle(tree);
+    };
+    end(&mut tree);
+    tree.slot_mut(place).unwrap().tag |= ((1 << GENERATION_BITS) - 1) << LIFE_BITS;
+    let last = file(&mut tree, ROOT, b"f");
+    assert_eq!(Tree::index(last), place);
+    let greatest = last | INODES_MAX;
+    assert!(greatest < END && END <= inbox(0) && inbox(1 << 62) < OF_IMAGE, "{last:#x}");
+    // There is none behind it.
+    end(&mut tree);
+    let next = file(&mut tree, ROOT, b"f");
+    assert!(Tree::index(next) != place && next < END, "{next:#x}");
 }
 
 /// What a file had that has ended is given back in pieces, and what is written meanwhile takes of

@@ -10,6 +10,7 @@ use abi::region::WordAt;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use unix::handles;
 use unix::local::INBOX_FRAMES;
 use unix::protocol::{Operation, WATCHER};
 use xok::services::{self, Service};
@@ -127,7 +128,7 @@ fn datagrams_are_read_by_who_is_sent_them(door: door::Door) -> Seen {
             ask(door, NOBODY, Operation::SocketSend, arguments).is_ok()
         };
         let forges = send(handle, 0);
-        let guesses = (0..64).any(|number| send(1 << 62 | number, NOBODY.into()));
+        let guesses = (0..64).any(|number| send(handles::inbox(number), NOBODY.into()));
         [reads, spoils, forges, guesses].iter().zip(4..).map(|(&is, at)| i32::from(is) << at).sum()
     }));
     inbox.set_nonblocking(true).map_err(failed)?;
