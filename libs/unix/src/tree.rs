@@ -28,6 +28,8 @@ mod name;
 mod names;
 mod owners;
 #[cfg(test)]
+mod permission_tests;
+#[cfg(test)]
 mod tests;
 mod walk;
 

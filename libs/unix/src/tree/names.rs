@@ -184,6 +184,8 @@ impl Tree {
                 return Err(Errno::EBUSY);
             }
         }
+        self.check_search(old.0, who)?;
+        self.check_search(new.0, who)?;
         let exchanges = flags & RENAME_EXCHANGE != 0;
         let id = self.child(old.0, old.1).ok_or(Errno::ENOENT)?;
         let other = self.child(new.0, new.1);
@@ -313,6 +315,8 @@ impl Tree {
     /// May `who` make this name?
     fn check_new(&self, directory: Id, name: &[u8], who: &Credentials) -> Result<(), Errno> {
         Self::check_name(name)?;
+        // Who may not search is not told which names there are.
+        self.check_search(directory, who)?;
         let inode = self.inode(directory)?;
         let Body::Directory(entries) = &inode.body else { return Err(Errno::ENOTDIR) };
         if matches!(name, b"." | b"..") || entries.names.get(name).is_some() {
@@ -327,6 +331,7 @@ impl Tree {
 
     /// The inode of a name that `who` may remove.
     fn check_old(&self, directory: Id, name: &[u8], who: &Credentials) -> Result<Id, Errno> {
+        self.check_search(directory, who)?;
         let inode = self.inode(directory)?;
         let Body::Directory(entries) = &inode.body else { return Err(Errno::ENOTDIR) };
         let (_, id, _) = entries.names.get(name).ok_or(Errno::ENOENT)?;

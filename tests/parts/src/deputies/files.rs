@@ -1,12 +1,15 @@
 //! Files of others: what the file server does for whoever names them.
 
-use super::{ANN, NOBODY, ask, ask_as, end, failed, look, nobody, node_of, say_held};
+use super::{
+    ANN, NOBODY, ask, ask_as, ask_by, end, failed, look, nobody, node_of, say_held, store,
+};
 use crate::peers::regions;
 use crate::{Seen, Test, expect, forgers, libc};
 use abi::call::Call;
 use abi::capability::NAME_GROUP;
 use abi::domain::SET_OF_GROUPS;
 use abi::id::{DomainId, EnvId};
+use abi::region::WordAt;
 use std::fs::{self, File};
 use std::mem::offset_of;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -16,7 +19,7 @@ use std::time::{Duration, Instant};
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::process_page::{HELD, HELD_ANY, ProcessPage};
-use unix::protocol::{DATA, LOCK_EXCLUSIVE, OF_IMAGE, Operation};
+use unix::protocol::{DATA, LOCK_EXCLUSIVE, NAME_FIRST, OF_IMAGE, Operation};
 use xok::published;
 
 /// What holds.
@@ -36,6 +39,8 @@ pub const TESTS: [Test; 13] = [
     ("files_of_others_are_not_made", files_of_others_are_not_made),
 ];
 
+/// `EACCES`.
+const DENIED: Option<u16> = Some(13);
 const SECRET: &[u8] = b"what only user 0 finds";
 
 /// Reads the files of user 0 by their numbers, whatever directories they lie in: those that lie
@@ -59,10 +64,22 @@ fn search(door: door::Door, shown: u64) -> Option<Vec<u8>> {
     None
 }
 
-/// What lies in a directory that others may not search, they do not read.
+/// How the server refuses a user to make a directory of this name where `directory` is.
+fn refusal(door: door::Door, directory: u64, name: [u8; 8]) -> Option<u16> {
+    let low = forgers::transport()?;
+    let transport = regions().into_iter().find(|&id| id as u32 == low)?;
+    let name = WordAt { offset: NAME_FIRST, value: u64::from_le_bytes(name) };
+    if !store(door, transport, name) {
+        return None;
+    }
+    let arguments = [directory, 8, 0o755, 0];
+    ask_by(door, low, NOBODY, Operation::MakeDirectory, arguments).err()
+}
+
+/// What lies in a directory that others may not search, they do not read, nor learn its name.
 fn directories_hide_what_is_in_them(door: door::Door) -> Seen {
     const PLACE: &str = "/tmp/deputies-private";
-    let file = format!("{PLACE}/secret");
+    let file = format!("{PLACE}/a-secret");
     fs::create_dir(PLACE).map_err(failed)?;
     libc::set_mode(PLACE, 0o700);
     fs::write(&file, SECRET).map_err(failed)?;
@@ -83,13 +100,17 @@ fn directories_hide_what_is_in_them(door: door::Door) -> Seen {
         if !libc::become_user(NOBODY) || fs::read(&file).is_ok() {
             return 2;
         }
-        if node_of(door, NOBODY, PLACE).is_none() || node_of(door, NOBODY, &file).is_some() {
+        let Some(place) = node_of(door, NOBODY, PLACE) else { return 3 };
+        if node_of(door, NOBODY, &file).is_some() {
             return 3;
+        }
+        if [*b"a-secret", *b"no-names"].map(|name| refusal(door, place, name)) != [DENIED; 2] {
+            return 4;
         }
         i32::from(search(door, known).is_some())
     }));
     fs::remove_file(&file).and_then(|()| fs::remove_dir(PLACE)).map_err(failed)?;
-    expect(status == 0, || format!("status {status:#x} (0x100: it was read)"))?;
+    expect(status == 0, || format!("status {status:#x} (0x100: read; 0x400: its name told)"))?;
     Ok(String::new())
 }
 
