@@ -10,18 +10,23 @@
 //!
 //! ```text
 //!  typed        ask ──▶ asked ──(begin)──▶ now ──▶ posted to whoever is met for the first time
-//!  one look     rounds through the table, until one meets nobody for the first time
+//!  a signal     looks through the table, until one meets nobody for the first time
 //! ```
 //! A parent that makes a child meanwhile has the signal before its child is seen in the table, and
-//! then begins its fork again; or after: then the child is met by a further round, as its place may
-//! have been passed. What is made after a round has ended is no child of those times: it is met if
-//! the next round, too, meets somebody.
+//! then begins its fork again; or after: then the child is met by a further look, as its place may
+//! have been passed. What is made after a look has ended is no child of those times: it is met if
+//! the next look, too, meets somebody.
+//!
+//! Whoever likes makes thousands that say that they are in a foreground, and others all the time.
+//! So what has come meanwhile begins with the next look, beside what needs further ones, and a look
+//! tells no more than some of each account's.
 
 use abi::error::Error;
-use abi::id::EnvId;
+use abi::id::{AccountId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
 use alloc::vec::Vec;
 use core::mem::offset_of;
+use core::ops::Range;
 use unix::process_page::{MAGIC, Mark, ProcessPage};
 use unix::tty::shared::{Control, TERMINALS};
 use xok::call::{self, Refused};
@@ -41,8 +46,13 @@ const LOST: usize = 2 * TERMINALS;
 const PLACES: usize = 4096;
 /// Processes told in a step.
 const TOLD: usize = 64;
-/// Rounds of a look: one finds what was made while the one before it went on.
+/// Looks that tell a signal to all that they meet: one finds what was made since the one before it
+/// began.
 const ROUNDS: usize = 16;
+/// Processes of one account that are told in a look.
+const MANY: u16 = 128;
+/// Looks in which a signal is told: more than tell all that there may be.
+const LOOKS: u64 = 160;
 /// `SIGHUP` as a bit.
 pub const HANG_UP: u64 = bit(1);
 /// `SIGCONT` as a bit.
@@ -63,26 +73,58 @@ struct Asked {
     group: u32,
     /// The signals; 0: nothing.
     bits: u64,
+    /// The look that told it first; 0: none yet.
+    since: u64,
+    /// Looks that have told all that they met.
+    rounds: usize,
+    /// Has this look met anybody for the first time?
+    fresh: bool,
+    /// Has it left anybody?
+    leaves: bool,
+    /// Those made later are not met in this look.
+    made_ns: u64,
+}
+
+impl Asked {
+    /// It is told from this look on.
+    fn begin(&mut self, look: u64) {
+        (self.since, self.made_ns) = (look, u64::MAX);
+    }
+
+    /// This look has ended; is it told to all?
+    fn end_look(&mut self, look: u64, now: u64) -> bool {
+        self.rounds += usize::from(!self.leaves);
+        let goes_on = self.leaves || self.fresh && self.rounds < ROUNDS;
+        (self.fresh, self.leaves, self.made_ns) = (false, false, now);
+        !goes_on || look - self.since >= LOOKS
+    }
+}
+
+/// Who was told last at a place.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    id: u32,
+    /// In this look.
+    look: u64,
 }
 
 /// The signals of all terminals.
 pub struct Signals {
     /// What was typed and waits for the next look, by the number of the terminal's mark.
     asked: [Asked; MARKS],
-    /// What the look that goes on tells.
+    /// What the look that goes on tells, and what the next one tells on.
     now: [Asked; MARKS],
     /// What else it tells, or the next one, where terminals were lost: one may have the number of
     /// another one, where signals are typed all the time.
     lost: Vec<Asked>,
     /// Whom it has told, the last one at each place.
-    told: Vec<u32>,
+    told: Vec<Told>,
+    /// How many of each account this look has told, by place.
+    spent: Vec<u16>,
+    /// Which look goes on, or was the last one.
+    look: u64,
     /// The next place; 0: no look goes on.
     place: usize,
-    rounds: usize,
-    /// Has this round met anybody for the first time?
-    fresh: bool,
-    /// Those made later are not met in this round.
-    made_ns: u64,
     /// No look begins before.
     due_ns: u64,
 }
@@ -90,14 +132,12 @@ pub struct Signals {
 impl Signals {
     /// None, with the memory that a look takes.
     pub fn new() -> Result<Self, Refused> {
-        let places = published::table(Table::Envs).count as usize;
-        let (mut told, mut lost) = (Vec::new(), Vec::new());
-        told.try_reserve_exact(places).map_err(|_| (Error::Exhausted, 0))?;
-        told.resize(places, 0);
+        let (told, spent) = (places(Table::Envs)?, places(Table::Accounts)?);
+        let mut lost = Vec::new();
         lost.try_reserve_exact(LOST).map_err(|_| (Error::Exhausted, 0))?;
         let asked = [Asked::default(); MARKS];
-        let (place, rounds, fresh, made_ns, due_ns) = (0, 0, false, 0, 0);
-        Ok(Self { asked, now: asked, lost, told, place, rounds, fresh, made_ns, due_ns })
+        let (look, place, due_ns) = (0, 0, 0);
+        Ok(Self { asked, now: asked, lost, told, spent, look, place, due_ns })
     }
 
     /// Has `signal` told to each process of the terminal `mark` that says it is in the foreground
@@ -116,7 +156,7 @@ impl Signals {
         }
         let same = (asked.mark, asked.session, asked.group) == (mark, session, group);
         let before = if same { asked.bits } else { 0 };
-        *asked = Asked { mark, session, group, bits: before | bits };
+        *asked = Asked { mark, session, group, bits: before | bits, ..Asked::default() };
     }
 
     /// Has a group of a session told that it has lost the terminal, and continued or not, unless a
@@ -125,7 +165,7 @@ impl Signals {
         let is_taken = self.place == 0 && self.lost.len() < LOST;
         if is_taken {
             let bits = if goes_on { HANG_UP | GO_ON } else { HANG_UP };
-            self.lost.push(Asked { mark, session, group, bits });
+            self.lost.push(Asked { mark, session, group, bits, ..Asked::default() });
         }
         is_taken
     }
@@ -149,19 +189,15 @@ impl Signals {
     /// Does a piece of a look, if there is one to do; did it? There is more to do then: of the
     /// look, or what has waited for its end.
     pub fn step(&mut self) -> bool {
-        let console = self.asked[Mark::CONSOLE.number as usize];
+        let console = Mark::CONSOLE.number as usize;
+        let is_typed = self.asked[console].bits != 0 && self.now[console].bits == 0;
         if self.place == 0 {
-            if !self.is_asked() || console.bits == 0 && clock::now_ns() < self.due_ns {
+            if !self.is_asked() || !is_typed && clock::now_ns() < self.due_ns {
                 return false;
             }
-            self.now = core::mem::replace(&mut self.asked, [Asked::default(); MARKS]);
-            self.told.fill(0);
-            self.begin();
-        } else if console.bits != 0 {
-            // None of its signals is in this look: else it would take no input.
-            self.now[Mark::CONSOLE.number as usize] = console;
-            self.asked[Mark::CONSOLE.number as usize].bits = 0;
-            self.begin();
+            self.begin(0..MARKS);
+        } else if is_typed {
+            self.begin(console..console + 1);
         }
         self.look_on();
         true
@@ -174,16 +210,21 @@ impl Signals {
 
     /// Waits anything for the next look?
     fn is_asked(&self) -> bool {
-        !self.lost.is_empty() || self.asked.iter().any(|asked| asked.bits != 0)
+        let mut all = self.asked.iter().chain(&self.now);
+        !self.lost.is_empty() || all.any(|asked| asked.bits != 0)
     }
 
-    fn begin(&mut self) {
-        self.rounds = 0;
-        self.begin_round(u64::MAX);
-    }
-
-    fn begin_round(&mut self, made_ns: u64) {
-        (self.place, self.fresh, self.made_ns) = (1, false, made_ns);
+    /// Begins a look, which tells what is asked for at these terminals, too.
+    fn begin(&mut self, marks: Range<usize>) {
+        (self.look, self.place) = (self.look + 1, 1);
+        self.spent.fill(0);
+        for mark in marks {
+            if self.now[mark].bits == 0 {
+                self.now[mark] = core::mem::take(&mut self.asked[mark]);
+                self.now[mark].begin(self.look);
+            }
+        }
+        self.lost.iter_mut().filter(|one| one.since == 0).for_each(|one| one.begin(self.look));
     }
 
     /// Looks at some places, and tells some; those that are told here start when all of them are.
@@ -198,21 +239,17 @@ impl Signals {
         if self.place < self.told.len() {
             return;
         }
-        self.rounds += 1;
-        if self.fresh && self.rounds < ROUNDS {
-            self.begin_round(clock::now_ns());
-            return;
-        }
-        self.now = [Asked::default(); MARKS];
-        self.lost.clear();
         self.place = 0;
-        self.due_ns = clock::now_ns() + PAUSE_NS;
-    }
-
-    /// What the look that goes on tells at terminals of a number.
-    fn told_at(&self, number: u32) -> impl Iterator<Item = &Asked> {
-        let typed = self.now.get(number as usize).filter(|asked| asked.bits != 0);
-        typed.into_iter().chain(self.lost.iter().filter(move |one| one.mark.number == number))
+        let (look, now) = (self.look, clock::now_ns());
+        self.due_ns = now + PAUSE_NS;
+        for asked in self.now.iter_mut().filter(|asked| asked.bits != 0) {
+            if asked.end_look(look, now) {
+                *asked = Asked::default();
+            }
+        }
+        self.lost.retain_mut(|one| !one.end_look(look, now));
+        // Others' places are kept free.
+        self.lost.truncate(LOST / 2);
     }
 
     /// Tells the process at a place, if it is one that is meant and was not told; was it told?
@@ -222,31 +259,64 @@ impl Signals {
             return false;
         }
         let number = page.half(offset_of!(ProcessPage, terminal));
-        if self.told_at(number).next().is_none() {
+        if told_at(&self.now, &self.lost, number).next().is_none() {
             return false;
         }
         // Its id first: if another one takes the place now, it is not told what is for this one.
         let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { return false };
-        let is_there = record.id != 0 && record.state != EnvState::Dead as u32;
-        if !is_there || record.born_ns > self.made_ns {
+        if record.id == 0 || record.state == EnvState::Dead as u32 {
             return false;
         }
         let group = page.half(offset_of!(ProcessPage, group));
-        let is_meant = |asked: &&Asked| has(page, asked.mark, asked.session);
-        let asked = self.told_at(number).filter(|asked| asked.group == group);
-        let bits = asked.filter(is_meant).fold(0, |bits, asked| bits | asked.bits);
+        let look = self.look;
+        let Some(told) = self.told.get_mut(index) else { return false };
+        let seen = if told.id == record.id { told.look } else { 0 };
+        let is_new = |asked: &Asked| asked.since > seen && record.born_ns <= asked.made_ns;
+        let is_meant = |asked: &Asked| has(page, asked.mark, asked.session);
+        let is_for = |asked: &Asked| asked.group == group && is_new(asked) && is_meant(asked);
+        let asked = told_at(&self.now, &self.lost, number).filter(|asked| is_for(asked));
+        let bits = asked.fold(0, |bits, asked| bits | asked.bits);
         if bits == 0 {
             return false;
         }
-        let Some(told) = self.told.get_mut(index).filter(|told| **told != record.id) else {
+        let Some(spent) = self.spent.get_mut(AccountId(record.account).index()) else {
             return false;
         };
-        if post(EnvId(record.id), bits) {
-            *told = record.id;
-            self.fresh = true;
+        let leaves = *spent >= MANY;
+        let is_met = if leaves {
+            false
+        } else {
+            *spent += 1;
+            // One that can be told nothing, as it has nowhere to run yet, is not asked again.
+            *told = Told { id: record.id, look };
+            post(EnvId(record.id), bits)
+        };
+        let all = self.now.get_mut(number as usize).into_iter().chain(&mut self.lost);
+        for asked in all.filter(|asked| is_for(asked)) {
+            asked.fresh |= is_met;
+            asked.leaves |= leaves;
         }
-        true
+        !leaves
     }
+}
+
+/// Something for each place of a table.
+fn places<T: Clone + Default>(table: Table) -> Result<Vec<T>, Refused> {
+    let count = published::table(table).count as usize;
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).map_err(|_| (Error::Exhausted, 0))?;
+    all.resize(count, T::default());
+    Ok(all)
+}
+
+/// What the look that goes on tells at terminals of a number.
+fn told_at<'a>(
+    now: &'a [Asked; MARKS],
+    lost: &'a [Asked],
+    number: u32,
+) -> impl Iterator<Item = &'a Asked> {
+    let typed = now.get(number as usize).filter(|asked| asked.bits != 0);
+    typed.into_iter().chain(lost.iter().filter(move |one| one.mark.number == number))
 }
 
 /// Posts signals to a process, and lets it go on if that is among them; was it there to be told?

@@ -15,6 +15,7 @@
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   sleepers      one that wakes threads beside thousands that say that they sleep for the word
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
+//!   terminals_crowd  one beside thousands that say that they are in another one's foreground
 //!   users         one that asks for a user's processes beside thousands that say they are its
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
 //!   turns         what a program that computes lacks, as servers work for another user meanwhile
@@ -47,7 +48,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 15] = [
+const PARTS: [Part; 16] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
@@ -60,6 +61,7 @@ const PARTS: [Part; 15] = [
     ("holders", holders::beside, holders::BOUND),
     ("sleepers", sleepers::beside, sleepers::BOUND),
     ("terminals", terminals::beside, BOUND),
+    ("terminals_crowd", terminals::beside_crowd, BOUND),
     ("turns", turns::all, turns::BOUND),
     ("turns_requests", turns::requests, turns::REQUESTS_BOUND),
     ("web", web::beside, BOUND),

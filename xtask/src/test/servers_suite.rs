@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// How long one that counts: the longest takes a minute of a processor that it has for itself.
 const COUNTING: Duration = Duration::from_secs(600);
 
-const TESTS: [Test; 28] = [
+const TESTS: [Test; 29] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -39,6 +39,7 @@ const TESTS: [Test; 28] = [
     ("servers/users_delay_nobody", || delays_in("users", "4G")),
     ("servers/sleepers_delay_nobody", || delays_in("sleepers", "4G")),
     ("servers/terminals_delay_nobody", || delays_in("terminals", "4G")),
+    ("servers/foregrounds_delay_nobody", || delays_in("terminals_crowd", "4G")),
     ("servers/turns_are_left_to_others", || delays("turns")),
     ("servers/requests_take_no_turns_of_servers", || delays("turns_requests")),
     ("servers/web_requests_delay_nobody", || delays("web")),
