@@ -16,7 +16,8 @@
 //! A server that runs on another processor can't be waited for so: the client is refused, and calls
 //! again and again. The processor notes since when ([`Asking`]), and the server accepts none but
 //! the client that has asked longest. So a client elsewhere that calls again at once does not come
-//! first; one that ceases to ask loses its place after [`ASKS_NS`].
+//! first; one that ceases to ask loses its place after [`ASKS_NS`]. One that lends its slice keeps
+//! others out for as long, too, but comes before those that have begun to ask meanwhile.
 
 use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, ASKED, Pending, WAITED};
@@ -40,44 +41,96 @@ pub(crate) enum Next {
     Server,
 }
 
-/// How long a refused client keeps its place among those that ask without asking again. A client
-/// asks each 2 us or so; others wait so long at most for one that does not call.
+/// How long a refused client keeps others out without asking again. A client asks each 2 us or so;
+/// others wait so long at most for one that does not call.
 pub const ASKS_NS: u64 = 50_000;
 
-/// The environment on a processor that has last been refused by a server that others want.
+/// The environments on a processor that have last been refused by a server that others want: in
+/// the slice, and in a loan. Who borrows a slice changes nothing of what its lender asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asking {
-    client: u16,
-    server: u16,
-    since_ns: u64,
-    until_ns: u64,
+    /// Of the slice, and of the loan.
+    of: [Place; 2],
 }
 
 impl Asking {
     /// None.
-    pub const NONE: Self = Self { client: 0, server: 0, since_ns: 0, until_ns: 0 };
+    pub const NONE: Self = Self { of: [Place::NONE; 2] };
+}
+
+/// A client's place among those that ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    client: EnvId,
+    server: EnvId,
+    since_ns: u64,
+    /// Until then it keeps others out: so long after a busy server refused it.
+    until_ns: u64,
+    /// When it was refused last, and the end of the slice then, which is later by what is lent.
+    asked_ns: u64,
+    slice_end_ns: u64,
+}
+
+impl Place {
+    const NONE: Self = Self {
+        client: EnvId::NONE,
+        server: EnvId::NONE,
+        since_ns: 0,
+        until_ns: 0,
+        asked_ns: 0,
+        slice_end_ns: 0,
+    };
+
+    /// Has its client asked again in time? What it has lent meanwhile is not counted.
+    fn is_kept(&self, slice_end_ns: u64, now: u64) -> bool {
+        let passed = now - self.asked_ns;
+        let lent = slice_end_ns.saturating_sub(self.slice_end_ns);
+        passed < ASKS_NS || lent <= passed && passed - lent < ASKS_NS
+    }
+}
+
+/// Which place on `cpu` the environment has that runs there and asks for the server.
+fn place_of(state: &State, cpu: CpuIndex, server: EnvIndex) -> Option<usize> {
+    let current = EnvIndex::from(state.sched.cpus[cpu].current);
+    let (client, server) = (env::id(state, current), env::id(state, server));
+    let places = &state.sched.asking[cpu].of;
+    places.iter().position(|at| at.client == client && at.server == server)
 }
 
 /// Since when the environment that `cpu` runs asks for the server, if it does.
 fn asks_since(state: &State, cpu: CpuIndex, server: EnvIndex, now: u64) -> Option<u64> {
-    let Asking { client, server: of, since_ns, until_ns } = state.sched.asking[cpu];
-    let this = &state.sched.cpus[cpu];
-    // One whose slice another one has borrowed asks again in a moment.
-    let runs = [this.current, this.lender].contains(&client);
-    let asks = client != 0 && runs && EnvIndex::from(of) == server;
-    (asks && now < until_ns).then_some(since_ns)
+    let place = &state.sched.asking[cpu].of[place_of(state, cpu, server)?];
+    place.is_kept(state.sched.cpus[cpu].slice_end_ns, now).then_some(place.since_ns)
 }
 
-/// Does an environment on another processor than `cpu` ask for the server, before `since`?
-fn is_asked_elsewhere(
+/// The places on `cpu` that keep others out of the server: of the one that runs, and of the one
+/// whose slice this one has borrowed, which asks again in a moment.
+fn places_that_bar(
+    state: &State,
+    cpu: CpuIndex,
+    server: EnvIndex,
+    now: u64,
+) -> impl Iterator<Item = &Place> {
+    let this = &state.sched.cpus[cpu];
+    let run = [this.current, this.lender].map(|index| env::id(state, index.into()));
+    let server = env::id(state, server);
+    state.sched.asking[cpu].of.iter().filter(move |at| {
+        !at.client.is_none() && run.contains(&at.client) && at.server == server && now < at.until_ns
+    })
+}
+
+/// The places that keep the environment that `cpu` runs out of the server, if it has asked for that
+/// since `since`.
+fn places_before(
     state: &State,
     cpu: CpuIndex,
     server: EnvIndex,
     now: u64,
     since: u64,
-) -> bool {
-    let others = CpuIndex::all().filter(|&other| other != cpu);
-    others.filter_map(|other| asks_since(state, other, server, now)).any(|at| at < since)
+) -> impl Iterator<Item = &Place> {
+    let own = env::id(state, state.sched.cpus[cpu].current.into());
+    let bar = CpuIndex::all().flat_map(move |at| places_that_bar(state, at, server, now));
+    bar.filter(move |at| at.client != own && at.since_ns < since)
 }
 
 /// May the environment that `cpu` runs call the server, which accepts? Not before one that has
@@ -93,7 +146,8 @@ pub(crate) fn check_turn<M: Machine>(
     }
     let now = machine.now_ns();
     let since = asks_since(state, cpu, server, now).unwrap_or(u64::MAX);
-    if is_asked_elsewhere(state, cpu, server, now, since) { Err(Error::Busy) } else { Ok(()) }
+    let first = places_before(state, cpu, server, now, since).next();
+    if first.is_some() { Err(Error::Busy) } else { Ok(()) }
 }
 
 /// The server has accepted the call of the environment that runs on `cpu`.
@@ -110,39 +164,66 @@ pub(crate) fn accepted(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: 
 pub(crate) fn leaves(state: &mut State, server: EnvIndex) {
     sched::kick_all(state);
     // At 0 none has ceased to ask: the time is not worth asking for here.
-    if !CpuIndex::all().any(|cpu| asks_since(state, cpu, server, 0).is_some()) {
+    if !CpuIndex::all().any(|cpu| places_that_bar(state, cpu, server, 0).next().is_some()) {
         state.envs.slots[server].marks &= !ASKED;
     }
 }
 
 #[cold]
 fn asks_no_more(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: u64) {
-    state.sched.asking[cpu] = Asking::NONE;
-    if !is_asked_elsewhere(state, cpu, server, now, u64::MAX) {
+    if let Some(place) = place_of(state, cpu, server) {
+        state.sched.asking[cpu].of[place] = Place::NONE;
+    }
+    if places_before(state, cpu, server, now, u64::MAX).next().is_none() {
         state.envs.slots[server].marks &= !ASKED;
     }
 }
 
 /// The call of the environment that runs on `cpu` is refused, as the server does not accept it now:
-/// it is not ready, or another one has asked longer.
+/// it is busy, or another one has asked longer. By that alone the caller keeps others out for no
+/// longer than that one does: the server would be idle for it.
 pub(crate) fn refuse<M: Machine>(
     state: &mut State,
     machine: &M,
-    cpu: CpuIndex,
+    (cpu, is_busy): (CpuIndex, bool),
     server: EnvIndex,
     k: Continuation,
 ) -> Done {
     // On one processor there is no other that asks.
     if state.sched.online > 1 {
-        let now = machine.now_ns();
-        let since_ns = asks_since(state, cpu, server, now).unwrap_or(now);
-        let (client, until_ns) = (state.sched.cpus[cpu].current, now + ASKS_NS);
-        state.sched.asking[cpu] = Asking { client, server: server.link(), since_ns, until_ns };
+        note(state, (cpu, is_busy), server, machine.now_ns());
         // What calls it now, and its reply, go the long way.
         state.envs.slots[server].marks |= ASKED;
         gate::close(state, server);
     }
     k.refuse(Error::Busy)
+}
+
+/// The environment that runs on `cpu` has its place in the time that it has now.
+#[cold]
+fn note(state: &mut State, (cpu, is_busy): (CpuIndex, bool), server: EnvIndex, now: u64) {
+    let since = asks_since(state, cpu, server, now);
+    let mut until_ns = now + ASKS_NS;
+    if !is_busy {
+        let before = places_before(state, cpu, server, now, since.unwrap_or(u64::MAX));
+        until_ns = before.map(|at| at.until_ns).max().unwrap_or(0);
+    }
+    if let Some(place) = place_of(state, cpu, server) {
+        let before = core::mem::take(&mut state.sched.asking[cpu].of[place]);
+        until_ns = until_ns.max(before.until_ns);
+    }
+    let this = &state.sched.cpus[cpu];
+    let (time_of, slice_end_ns) = (usize::from(this.lender != 0), this.slice_end_ns);
+    let client = env::id(state, this.current.into());
+    let server = env::id(state, server);
+    state.sched.asking[cpu].of[time_of] = Place {
+        client,
+        server,
+        since_ns: since.unwrap_or(now),
+        until_ns,
+        asked_ns: now,
+        slice_end_ns,
+    };
 }
 
 /// The environment that runs if the one at `caller` waits until the one at `target` accepts: that

@@ -55,14 +55,14 @@ pub fn synchronous<M: Machine>(
         }
         return match busy::whom_to_run(state, caller, target) {
             Ok(runs) => busy::wait(state, machine, (cpu, caller), (target, runs), k),
-            Err(Error::Busy) => busy::refuse(state, machine, cpu, target, k),
+            Err(Error::Busy) => busy::refuse(state, machine, (cpu, true), target, k),
             Err(error) => k.refuse(error),
         };
     }
     if let Err(error) = busy::check_turn(state, machine, cpu, target) {
         return match word & TRANSFER_WAIT {
             0 => k.refuse(error),
-            _ => busy::refuse(state, machine, cpu, target, k),
+            _ => busy::refuse(state, machine, (cpu, false), target, k),
         };
     }
     let message = *machine.context(caller.at());
@@ -92,13 +92,15 @@ pub fn asynchronous<M: Machine>(
         Err(error) => return k.refuse(error),
     };
     let entry = state.envs.slots[target].entries.asynchronous;
-    if let Err(error) = check_accepting(state, machine, target, entry) {
+    let accepts = check_accepting(state, machine, target, entry);
+    if let Err(error) = accepts.and_then(|()| busy::check_turn(state, machine, cpu, target)) {
         return k.refuse(error);
     }
     let message = *machine.context(caller.at());
     machine.context(caller.at()).answer(0, 0);
     machine.vector_store(state.envs.slots[caller].vector);
     let now = machine.now_ns();
+    busy::accepted(state, cpu, target, now);
     sched::leave_at(state, cpu, now);
     sched::stay_ready(state, caller);
     state.envs.slots[target].client = 0;

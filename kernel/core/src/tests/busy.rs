@@ -9,6 +9,8 @@ use abi::limits::SLICE_NS;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
 use abi::upcall::woken;
 
+mod asking;
+
 const CPU: CpuIndex = CpuIndex::new(0);
 const ACCEPT: Call = Call::Sleep { deadline: 0, posted: 0, events: 1, flags: 1 };
 const WAIT: Call = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
