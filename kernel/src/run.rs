@@ -216,7 +216,13 @@ pub fn leave(mut hold: Hold) -> u64 {
             Some(index) => {
                 load::activate(cpu, state, hardware, index);
                 if !exit::settle(state, hardware, index) {
-                    // It has stopped there: somebody else runs.
+                    // It has stopped there: somebody else runs, in a hold of its own, as the next
+                    // one may stop as well.
+                    load::park(cpu, state, hardware);
+                    work::end(state);
+                    finish(hold);
+                    breathe(cpu);
+                    hold = again(cpu);
                     continue;
                 }
             }
@@ -253,12 +259,18 @@ pub fn leave(mut hold: Hold) -> u64 {
         } else {
             idle(cpu);
         }
-        cpu.entered_tsc.set(rdtsc());
-        // Nobody else lets them in: entries clear the flag.
-        assert!(!interrupts_enabled(), "interrupts are on in the kernel");
-        hold = Hold::take(cpu);
-        look(&mut hold);
+        hold = again(cpu);
     }
+}
+
+/// Takes the lock again, as an entry does.
+fn again(cpu: &'static Cpu) -> Hold {
+    cpu.entered_tsc.set(rdtsc());
+    // Nobody else lets them in: entries clear the flag.
+    assert!(!interrupts_enabled(), "interrupts are on in the kernel");
+    let mut hold = Hold::take(cpu);
+    look(&mut hold);
+    hold
 }
 
 /// How often a short way looks whether the lock is free: longer than most have it, also where a

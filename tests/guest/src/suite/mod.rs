@@ -32,6 +32,7 @@ mod registers;
 pub mod roles;
 mod sched;
 mod slices;
+mod stopped;
 mod stretch;
 mod stride;
 mod threads;
@@ -182,6 +183,7 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),
     ("stretch_of_methods", stretch::of_methods),
+    ("stretch_of_crowds_that_stop", stopped::of_crowds_that_stop),
     ("stretch_of_deaths", stretch::of_deaths),
     ("stretch_of_attachments", full::of_attachments),
     ("stretch_of_taken_regions", full::of_taken_regions),
