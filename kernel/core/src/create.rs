@@ -60,6 +60,8 @@ pub fn allocate<M: Machine>(
     let own = DomainIndex::from(env::domain(state, caller));
     let capability = domain::capability(state, own, capability)?;
     let target = domain::find_or_own(state, own, asked.domain)?;
+    domain::is_to_stay(state, own)?;
+    domain::is_to_stay(state, target)?;
     // Another thread of one's own can do nothing that one could not do oneself.
     let permitted = target == own
         || domain::is_builder(state, own, target)
@@ -157,6 +159,8 @@ pub fn move_to<M: Machine>(
     let from = env::domain(state, caller);
     let to = domain::find(state, target)?;
     visit::at_home(state, caller)?;
+    // Who is to end with its domain does not leave it.
+    domain::is_to_stay(state, from.into())?;
     if to == from.into() {
         return Err(Error::WrongState.into());
     }

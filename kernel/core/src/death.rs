@@ -458,9 +458,9 @@ pub fn forget(state: &mut State, caller: EnvIndex, id: EnvId) -> Answer {
         return Err(Error::WrongState.into());
     }
     let word = state.published.envs[index].word;
-    state.envs.slots[holder].children.less(1);
     state.published.envs[index].holder = 0;
     forget_unnamed(state, index);
+    holds_one_fewer(state, holder);
     Ok(word)
 }
 
@@ -485,9 +485,9 @@ pub fn entrust<M: Machine>(
     if state.envs.slots[heir].state == EnvState::Dead || heir == index {
         return Err(Error::WrongState.into());
     }
-    state.envs.slots[former].children.less(1);
     state.envs.slots[heir].children += 1;
     state.published.envs[index].holder = holder.0;
+    holds_one_fewer(state, former);
     env::changed(state, index);
     if matches!(state.envs.slots[index].state, EnvState::Dead | EnvState::Stopped) {
         sched::event(state, machine, heir, EVENT_CHILD);
@@ -501,14 +501,20 @@ fn let_go(state: &mut State, index: EnvIndex, holder: EnvIndex) -> Answer {
     if state.envs.slots[index].state == EnvState::New {
         return Err(Error::WrongState.into());
     }
-    state.envs.slots[holder].children.less(1);
     state.published.envs[index].holder = 0;
+    holds_one_fewer(state, holder);
     if state.envs.slots[index].state == EnvState::Dead {
         forget_unnamed(state, index);
     } else {
         env::changed(state, index);
     }
     Ok(0)
+}
+
+/// A holder has let one go. A dead one may be named by nothing else.
+fn holds_one_fewer(state: &mut State, holder: EnvIndex) {
+    state.envs.slots[holder].children.less(1);
+    forget_unnamed(state, holder);
 }
 
 /// An environment and its holder, which must be at home where the caller is: what one thread holds

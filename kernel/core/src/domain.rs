@@ -101,6 +101,12 @@ pub fn find_or_own(state: &State, caller: DomainIndex, id: DomainId) -> Result<D
     if id.is_none() { Ok(caller) } else { find(state, id) }
 }
 
+/// A domain that is being destroyed neither gets environments, nor lets its own go elsewhere: what
+/// is in it ends with it.
+pub fn is_to_stay(state: &State, index: DomainIndex) -> Result<(), Error> {
+    if state.domains.records[index].dying { Err(Error::NoSuchDomain) } else { Ok(()) }
+}
+
 /// Its id.
 pub fn id(state: &State, index: DomainIndex) -> DomainId {
     DomainId(state.published.domains[index].id)
@@ -168,6 +174,7 @@ pub fn allocate<M: Machine>(
     } else {
         account::find(state, asked.account)?
     };
+    is_to_stay(state, caller)?;
     account::may_charge(state, caller, capability, payer)?;
     let id = create(state, machine, payer, capability.name, asked)?;
     let (index, builder) = (DomainIndex::from(id), self::id(state, caller));

@@ -69,6 +69,18 @@ pub(crate) fn told_to_end<M: Machine>(
     }
 }
 
+/// One that takes no turns any more can't pay for what it has taken beyond the end of its slice:
+/// this is the end, and its account pays. On borrowed time the slice is the lender's, and goes on.
+#[cold]
+pub(crate) fn is_its_accounts(state: &mut State, index: EnvIndex) {
+    let cpu = CpuIndex::from(state.published.envs[index].cpu);
+    let this = &mut state.sched.cpus[cpu];
+    if this.lender == 0 {
+        this.slice_end_ns = 0;
+    }
+    turns::charge(state, cpu, index, SLICE_NS);
+}
+
 /// The same as [`sched::leave_at`] for one that is charged already, and has not let go.
 fn leave_on_account(state: &mut State, cpu: CpuIndex, now: u64) {
     let index = EnvIndex::from(state.sched.cpus[cpu].current);
@@ -84,7 +96,8 @@ fn leave_on_account(state: &mut State, cpu: CpuIndex, now: u64) {
 #[inline(never)]
 pub(crate) fn let_go(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
-    if !this.extended {
+    // On borrowed time the slice, and what it was put off by, is the lender's.
+    if !this.extended || this.lender != 0 {
         return;
     }
     let over = SLICE_NS.saturating_sub(this.slice_end_ns.saturating_sub(now));

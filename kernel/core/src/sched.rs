@@ -343,10 +343,7 @@ pub fn turns_changed(state: &mut State, index: EnvIndex) {
         let env = &mut state.envs.slots[index];
         env.debt_ns = 0;
         if core::mem::take(&mut env.ending) != 0 {
-            // It can't pay for what it has taken beyond the end: this is it, and its account pays.
-            let cpu = CpuIndex::from(state.published.envs[index].cpu);
-            state.sched.cpus[cpu].slice_end_ns = 0;
-            turns::charge(state, cpu, index, SLICE_NS);
+            overtime::is_its_accounts(state, index);
         }
         return;
     }

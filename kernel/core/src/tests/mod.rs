@@ -9,6 +9,7 @@ mod crowds;
 mod deaths;
 mod edges;
 mod elsewhere;
+mod endings;
 mod exits;
 mod fairness;
 mod fifos;
@@ -484,6 +485,8 @@ pub fn check(state: &State) {
         assert_eq!(usize::from(envs[EnvIndex::new(index)].donors), donors);
         let children = known.iter().filter(|(_, record)| record.holder == *id).count();
         assert_eq!(usize::from(envs[EnvIndex::new(index)].children), children);
+        let named = donors + children + state.published.envs[index].holder as usize != 0;
+        assert!(named || state.published.envs[index].state != EnvState::Dead as u32, "{index}");
     }
     assert_eq!(watchers, state.sched.watchers);
     for record in state.published.regions.iter().filter(|record| record.id != 0) {
