@@ -209,7 +209,8 @@ calls! {
     /// WRITE and CONTROL over its guard allow. It ends with the caller's domain while no
     /// environment has been in it. `rdx`: its id.
     13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 }
-        guarded Atomic errors [NoSuchAccount, NoSuchDomain, Taken, Exhausted, OverQuota, NoSuchFrame];
+        guarded Atomic
+        errors [NoSuchAccount, NoSuchDomain, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.
     14 DomainDestroy { domain: DomainId } guarded Continued errors [NoSuchDomain];
     /// Changes page-table entries of `domain` (0: own), item by item; needs WRITE over its guard
