@@ -41,6 +41,10 @@ pub const FRAMES_PER_POLL: usize = 64;
 /// Rounds of one packet a connection that one poll sends at most.
 const ROUNDS_PER_POLL: usize = 64;
 
+/// Bytes that a TCP connection holds at most that were not yet read: the window of a handshake,
+/// which is never scaled, says no more (RFC 7323 §2.2), and the engine takes it for scaled.
+pub const RECEIVE_MAX: usize = u16::MAX as usize;
+
 /// Where and how large a stack is.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -50,7 +54,7 @@ pub struct Config {
     pub mac: Mac,
     /// For first sequence numbers; should be random.
     pub seed: u64,
-    /// Bytes a TCP connection holds that were received and not yet read.
+    /// Bytes a TCP connection holds that were received and not yet read, up to `RECEIVE_MAX`.
     pub receive_bytes: usize,
     /// Bytes a TCP connection holds that were written and not yet acknowledged.
     pub send_bytes: usize,
@@ -150,6 +154,8 @@ pub struct Stack {
 impl Stack {
     /// A stack with nothing open.
     pub fn new(config: Config) -> Stack {
+        let receive_bytes = config.receive_bytes.min(RECEIVE_MAX);
+        let config = Config { receive_bytes, ..config };
         let mut engine = InterfaceConfig::new(HardwareAddress::Ip);
         engine.random_seed = config.seed;
         let mut interface = Interface::new(engine, &mut Nowhere, Instant::ZERO);

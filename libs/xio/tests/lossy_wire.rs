@@ -402,6 +402,56 @@ fn connections_that_are_given_up_keep_nobody_out() {
     assert!(pair.until(5 * SECOND, |pair| pair.stack(0).tcp_accept(listener).is_ok()));
 }
 
+/// How many packets the server sends on a connection before anything is acknowledged.
+fn first_flight(pair: &mut Pair, id: TcpId) -> usize {
+    pair.stack(0).tcp_send(id, &[7; 60_000]).unwrap();
+    let (now_us, station) = (pair.now_us, &mut pair.stations[0]);
+    station.port.room = usize::MAX;
+    let (mut rx, mut tx) = station.port.halves();
+    station.stack.poll(now_us, &mut rx, &mut tx, &|_: Ipv4Addr| Some(MACS[1]));
+    let frames: Vec<_> = station.port.leaving.drain(..).collect();
+    let count = frames.len();
+    frames.into_iter().for_each(|frame| pair.launch(1, frame));
+    count
+}
+
+/// A connection begins as slowly as the first one, whatever buffers it is given.
+#[test]
+fn nobody_begins_with_the_window_of_another_one() {
+    let mut pair = Pair::new(1, Weather::default());
+    let (listener, client, accepted) = connected(&mut pair, 40_000);
+    let first = first_flight(&mut pair, accepted);
+    let mut arrived = 0;
+    assert!(pair.until(60 * SECOND, |pair| {
+        arrived += pair.stack(1).tcp_receive(client, &mut [0; 60_000]).unwrap_or(0);
+        arrived == 60_000
+    }));
+    pair.stack(1).tcp_close(client).unwrap();
+    pair.stack(0).tcp_close(accepted).unwrap();
+    assert!(pair.until(60 * SECOND, |pair| pair.stack(0).tcp_counts().0 == 0));
+    pair.stack(1).tcp_connect(server(), 40_001).unwrap();
+    let mut accepted = None;
+    assert!(pair.until(SECOND, |pair| {
+        accepted = accepted.or(pair.stack(0).tcp_accept(listener).ok());
+        accepted.is_some()
+    }));
+    assert_eq!(first_flight(&mut pair, accepted.unwrap()), first);
+}
+
+/// The window of a handshake can't be scaled: no more is offered than it can say.
+#[test]
+fn buffers_beyond_a_window_are_not_offered() {
+    let large = Config { receive_bytes: 1 << 20, ..config(0) };
+    let mut pair = Pair::with(1, Weather::default(), [large, config(1)]);
+    let (_, client, accepted) = connected(&mut pair, 40_000);
+    pair.until(20 * SECOND, |pair| {
+        let sent = pair.stack(1).tcp_send(client, &[7; 3000]);
+        assert!(sent.is_ok() || sent == Err(Error::WouldBlock));
+        false
+    });
+    assert_eq!(pair.stack(0).tcp_arrived(accepted), 65_535);
+}
+
 #[test]
 fn an_unknown_neighbour_is_asked_for_and_then_reached() {
     let mut pair = Pair::new(1, Weather::default());

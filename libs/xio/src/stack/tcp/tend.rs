@@ -331,16 +331,19 @@ impl Stack {
 
     /// A socket that does nothing yet; `None`: there is no memory for its buffers.
     pub(super) fn fresh_socket(&mut self) -> Option<Alone> {
-        if let Some(mut alone) = self.tcp.pool.pop() {
-            alone.socket_mut().set_nagle_enabled(false);
-            return Some(alone);
-        }
-        let Config { receive_bytes, send_bytes, .. } = self.config;
-        let buffer = |bytes| Some(SocketBuffer::new(zeros(bytes)?));
-        let mut socket = Socket::new(buffer(receive_bytes)?, buffer(send_bytes)?);
+        let mut alone = match self.tcp.pool.pop() {
+            Some(alone) => alone,
+            None => {
+                let Config { receive_bytes, send_bytes, .. } = self.config;
+                let buffer = |bytes| Some(SocketBuffer::new(zeros(bytes)?));
+                Alone::new(Socket::new(buffer(receive_bytes)?, buffer(send_bytes)?))
+            }
+        };
+        let socket = alone.socket_mut();
         socket.set_nagle_enabled(false);
+        // A new one, also in the place of one that has learnt what another connection could bear.
         socket.set_congestion_control(CongestionControl::Reno);
-        Some(Alone::new(socket))
+        Some(alone)
     }
 }
 
