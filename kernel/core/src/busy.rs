@@ -83,7 +83,7 @@ impl Place {
 
     /// Has its client asked again in time? What it has lent meanwhile is not counted.
     fn is_kept(&self, slice_end_ns: u64, now: u64) -> bool {
-        let passed = now - self.asked_ns;
+        let passed = now.saturating_sub(self.asked_ns);
         let lent = slice_end_ns.saturating_sub(self.slice_end_ns);
         passed < ASKS_NS || lent <= passed && passed - lent < ASKS_NS
     }

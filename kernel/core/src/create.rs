@@ -60,8 +60,8 @@ pub fn allocate<M: Machine>(
     let own = DomainIndex::from(env::domain(state, caller));
     let capability = domain::capability(state, own, capability)?;
     let target = domain::find_or_own(state, own, asked.domain)?;
+    // Another one has been found, so that it stays.
     domain::is_to_stay(state, own)?;
-    domain::is_to_stay(state, target)?;
     // Another thread of one's own can do nothing that one could not do oneself.
     let permitted = target == own
         || domain::is_builder(state, own, target)

@@ -309,8 +309,7 @@ fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, holde
 fn let_go_of(state: &mut State, index: EnvIndex) {
     let holder = EnvId(core::mem::take(&mut state.published.envs[index].holder));
     if let Ok(holder) = env::lookup(state, holder) {
-        state.envs.slots[holder].children.less(1);
-        forget_unnamed(state, holder);
+        holds_one_fewer(state, holder);
     }
 }
 

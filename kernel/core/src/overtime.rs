@@ -72,7 +72,7 @@ pub(crate) fn told_to_end<M: Machine>(
 /// One that takes no turns any more can't pay for what it has taken beyond the end of its slice:
 /// this is the end, and its account pays. On borrowed time the slice is the lender's, and goes on.
 #[cold]
-pub(crate) fn is_its_accounts(state: &mut State, index: EnvIndex) {
+pub(crate) fn pay_by_account(state: &mut State, index: EnvIndex) {
     let cpu = CpuIndex::from(state.published.envs[index].cpu);
     let this = &mut state.sched.cpus[cpu];
     if this.lender == 0 {

@@ -343,7 +343,7 @@ pub fn turns_changed(state: &mut State, index: EnvIndex) {
         let env = &mut state.envs.slots[index];
         env.debt_ns = 0;
         if core::mem::take(&mut env.ending) != 0 {
-            overtime::is_its_accounts(state, index);
+            overtime::pay_by_account(state, index);
         }
         return;
     }

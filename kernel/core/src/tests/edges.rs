@@ -1,8 +1,8 @@
 //! Short ways of steps at the ends of regions: each word, offset and length ends as the long way.
 //!
-//! Regions of one frame, of two and of the most there may be, fifos of the least and of the most
-//! pages. After each case the whole memory of the machine is compared, with the frames that lie
-//! behind a region's first one and are strangers'.
+//! Regions of no frame, of one, of two and of the most there may be, fifos of the least and of the
+//! most pages. After each case the whole memory of the machine is compared, with the strangers'
+//! frames that lie behind a region's first one.
 
 use super::relays::enters;
 use super::ways::{note, records};
